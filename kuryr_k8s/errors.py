@@ -133,9 +133,15 @@ class Unsupported(BadRequest):
     reason = "KuryrLoadBalancerUnsupported"
 
     def __init__(
-        self, message: str, *, feature: str, status: int = 0, request_id: str | None = None
+        self,
+        message: str,
+        *,
+        feature: str,
+        status: int = 0,
+        request_id: str | None = None,
+        text: str = "",
     ) -> None:
-        super().__init__(message, status=status, request_id=request_id)
+        super().__init__(message, status=status, request_id=request_id, text=text)
         self.feature = feature
 
 

@@ -4,7 +4,7 @@ Sources such as the handler of Ingresses tell what their objects claim, and of w
 handler of routers asks all of them, and tells each object the verdict.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -145,10 +145,13 @@ class Routing:
         for source in self._sources.values():
             yield from source.claims()
 
-    async def claimants(self) -> set[str]:
-        """Return the uids of all objects that claim something, by live lists."""
-        lists = [await source.claimants() for source in self._sources.values()]
-        return set().union(*lists)
+    async def claimants(self, kinds: Collection[str] | None = None) -> set[str]:
+        """Return the uids of all objects that claim something, by live lists.
+
+        :param kinds: of the objects; None for all.
+        """
+        asked = [s for kind, s in self._sources.items() if kinds is None or kind in kinds]
+        return set().union(*[await source.claimants() for source in asked])
 
     def publish(
         self, router: str, claims: Iterable[Claim], verdicts: Mapping[str, Verdict], address: str

@@ -174,6 +174,7 @@ class Match(NamedTuple):
     rules: tuple[L7Rule, ...]  # sorted
 
 
+EQUAL_TO, REGEX = "EQUAL_TO", "REGEX"  # how values are compared
 ANYTHING = L7Rule(PATH, "STARTS_WITH", "/")  # as a policy without rules takes no requests
 
 
@@ -274,6 +275,7 @@ class LoadBalancer:
     :param flavor_id: like ``availability_zone``, chosen at the creation; None for the default.
     :param namespace: namespace of the Service that it is for.
     :param tags: added by the driver, which finds the load balancer by them.
+    :param former_pools: pools that are to go; their members count while L7 policies lead to them.
     """
 
     name: str
@@ -285,6 +287,7 @@ class LoadBalancer:
     tags: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
     pools: tuple[Pool, ...] = ()
+    former_pools: tuple[Pool, ...] = ()
     vip_network_id: str | None = None
     vip_port_id: str | None = None
     additional_vips: tuple[str, ...] = ()

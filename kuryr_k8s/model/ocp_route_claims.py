@@ -36,6 +36,7 @@ EDGE, REENCRYPT, PASSTHROUGH = "edge", "reencrypt", "passthrough"
 NONE, ALLOW, REDIRECT, SUBDOMAIN = "None", "Allow", "Redirect", "Subdomain"
 INVALID, NOT_ADMITTED = "ExtendedValidationFailed", "RouteNotAdmitted"  # OpenShift's words
 MOST_NAME = 255  # characters of a pool's name
+MOST_TARGETS = 4  # Services
 MOST_WEIGHT = 256
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
@@ -139,6 +140,9 @@ def _of_host(route: OCPRoute, host: str) -> Iterator[Refusal]:
 
 
 def _of_targets(route: OCPRoute) -> Iterator[Refusal]:
+    if len(route.targets) > MOST_TARGETS:  # OpenShift's definition says so, others may not
+        yield Refusal(INVALID, f"spec.alternateBackends: {MOST_TARGETS - 1} are the most")
+        return
     for target in route.targets:
         if target.kind != SERVICE:
             yield Refusal(INVALID, f"{target.kind} {target.name}: only Services can be backends")

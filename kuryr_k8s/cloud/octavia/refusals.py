@@ -54,7 +54,11 @@ def named() -> Iterator[None]:
         if not feature and error.status != UNSUPPORTED:
             raise
         raise errors.Unsupported(
-            error.brief, feature=feature, status=error.status, request_id=error.request_id
+            error.brief,
+            feature=feature,
+            status=error.status,
+            request_id=error.request_id,
+            text=error.text,
         ) from error
 
 

@@ -56,18 +56,19 @@ class StoredCertificates:
         self._known: dict[str, str] | None = None  # names by refs, the oldest first
         self._listed = 0.0  # when
         self._held: dict[str, tuple[float, errors.CloudError]] = {}  # until when, by name
-        self._failed_once: set[str] = set()  # names
+        self._is_failing = False  # the last secret was not stored, and that was not for its sake
+        self._pause: tuple[float, errors.CloudError] | None = None  # until when none is stored
         self._outage: tuple[float, errors.CloudError] | None = None  # until when, of Barbican
 
     def doubt(self) -> None:
         """List the secrets again before the next use: others may have changed them."""
         self._known = None
 
-    async def store(self, wanted: Iterable[Certificate | Authority]) -> Stored:
+    async def store(self, wanted: Collection[Certificate | Authority]) -> Stored:
         """Return the secrets of certificates, after storing those that are missing.
 
-        One that is not taken keeps its predecessor, and holds up no other. Of very many, some are
-        left for the next time.
+        One that is not taken keeps its predecessor, and holds up no other. While Barbican stores
+        none, that is tried now and then only. Of very many, some are left for the next time.
 
         :raises errors.CloudError: Barbican does not answer, or has not stored one for the first
             time.
@@ -77,25 +78,26 @@ class StoredCertificates:
         failed: set[str] = set()
         known = await self._list()
         there = _by_name(known)
+        self._forget_others({*map(self._name_of, wanted), *there})
         until = self._clock.now() + self._patience.storing
         for certificate in wanted:
             name = self._name_of(certificate)
-            failure = self._failure_of(name)
+            failure = self._failure_of(name, is_there=name in there)
             if failure is None and name not in there and not is_full:
-                if self._clock.now() >= until:
+                if (begun := self._clock.now()) >= until:
                     stored.is_begun = True
                     continue
                 try:
                     there[name] = await self._store(name, certificate, known)
+                    self._is_failing = False
                 except errors.CloudError as error:
-                    failure = self._refused(name, error)
+                    failure = self._refused(name, error, begun)
                     is_full = isinstance(error, errors.OverQuota)
             if failure is not None:
-                stored.problem = stored.problem or failure
+                stored.problem = stored.problem or failure.with_traceback(None)
                 failed.add(name)
             elif name in there:
                 stored.refs[certificate.source] = there[name]
-                self._failed_once.discard(name)
         self._keep_former(wanted, stored, known)
         known = await self._list()  # again, if storing took long, or an answer was lost
         stored.offered = frozenset(ref for ref, name in known.items() if name in failed)
@@ -114,7 +116,8 @@ class StoredCertificates:
             if ref in text and ref not in but
         ]
         for ref, name in named:
-            self._hold(name, errors.CloudError(f"Octavia does not take {ref}: {text[:300]}"))
+            refusal = errors.CloudError(f"Octavia does not take {ref}: {text[:300]}")
+            self._hold(name, refusal, self._patience.refused)
         return bool(named)
 
     async def delete_unused(self, used: Collection[str]) -> None:
@@ -161,15 +164,24 @@ class StoredCertificates:
         known[secret.ref] = name
         return secret.ref
 
-    def _refused(self, name: str, error: errors.CloudError) -> errors.CloudError:
+    def _refused(self, name: str, error: errors.CloudError, begun: float) -> errors.CloudError:
         """Hold a secret that Barbican has not stored; return why.
 
+        If that is not for its sake, none is stored for as long as the answer has taken, at least:
+        who waits for it keeps all others waiting. Then another one has its turn.
+
+        :param begun: when it was to be stored.
         :raises errors.CloudError: it may pass at once, and nobody has to do without it.
         """
-        if not error.is_of_request and name not in self._failed_once:
-            self._failed_once.add(name)
+        if error.is_of_request:
+            return self._hold(name, error, self._patience.refused)
+        if not self._is_failing:
+            self._is_failing = True
             raise error
-        return self._hold(name, error)
+        now = self._clock.now()
+        pause = max(self._patience.refused, now - begun)
+        self._pause = now + pause, error
+        return self._hold(name, error, 2 * pause)
 
     def _keep_former(
         self,
@@ -189,16 +201,22 @@ class StoredCertificates:
                 stored.refs[source] = ref
                 stored.outdated.add(source)
 
-    def _hold(self, name: str, error: errors.CloudError) -> errors.CloudError:
-        self._held[name] = self._clock.now() + self._patience.refused, error
+    def _hold(self, name: str, error: errors.CloudError, seconds: float) -> errors.CloudError:
+        self._held[name] = self._clock.now() + seconds, error
         return error
 
-    def _failure_of(self, name: str) -> errors.CloudError | None:
-        """Return why a certificate was not stored a moment ago, if it was not."""
-        until, error = self._held.get(name, (0.0, None))
-        if error is None or self._clock.now() < until:
-            return error
-        del self._held[name]
+    def _forget_others(self, names: Collection[str]) -> None:
+        """Forget what was held of secrets that nobody wants any more."""
+        self._held = {name: held for name, held in self._held.items() if name in names}
+
+    def _failure_of(self, name: str, *, is_there: bool) -> errors.CloudError | None:
+        """Return why a certificate was not stored a moment ago, or is not offered, if so."""
+        now, held = self._clock.now(), self._held.get(name)
+        if held is not None and now < held[0]:
+            return held[1]
+        self._held.pop(name, None)
+        if self._pause is not None and not is_there and now < self._pause[0]:
+            return self._pause[1]
         return None
 
     async def _list(self) -> dict[str, str]:

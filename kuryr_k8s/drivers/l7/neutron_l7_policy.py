@@ -159,20 +159,28 @@ class NeutronL7Policy(L7RouterDriver):
     async def _learn_from(
         self, error: errors.KuryrError, router: L7Router, stored: Stored
     ) -> Stored:
-        """Note what an error tells of the address and of certificates; return what is stored."""
+        """Note what an error tells of the address and of certificates; return what is stored.
+
+        :raises errors.Wait: those of others can be shown at once, without what was refused.
+        """
         record = self._records[router.owner]
         if isinstance(error, errors.Conflict) and not await self._lbaas.exists(router.owner):
             record.conflicts += 1
         certificates = self._certificates_of(router.owner)
-        if certificates is None or not isinstance(error, errors.Refused):
+        # where something else could be done, that was begun after the refusal
+        refusal = error.__cause__ if isinstance(error, errors.Wait) else error
+        if certificates is None or not isinstance(refusal, errors.Refused):
             return stored
         seen = await self._lbaas.last_seen(router.owner)
-        text = error.text if isinstance(error, errors.CloudError) else str(error)
-        if certificates.refuse(text, refs_of(seen) if seen is not None else ()):
+        text = refusal.text if isinstance(refusal, errors.CloudError) else str(refusal)
+        is_told = certificates.refuse(text, refs_of(seen) if seen is not None else ())
+        if is_told:
             # it is not on its way: at once users are told what counts instead
             stored = await certificates.store(router.secrets)
             self._want(router, stored)
         certificates.doubt()  # one may be gone
+        if is_told and refusal is error:
+            raise errors.Wait("a certificate is not taken: the others come now", delay=SOON)
         return stored
 
     async def _delete_unused(
@@ -335,6 +343,7 @@ class NeutronL7Policy(L7RouterDriver):
             availability_zone=router.availability_zone,
             listeners=wanted.listeners,
             pools=tuple(pool for pool in wanted.pools if pool.name in used),
+            former_pools=tuple(pool for pool in wanted.pools if pool.name not in used),
         )
 
     def _state_of(

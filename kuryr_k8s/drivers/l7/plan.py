@@ -19,13 +19,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from kuryr_k8s.model.l7_hosts import PORT, escaped, host_rules, pattern
 from kuryr_k8s.model.load_balancer import (
     ANYTHING,
+    EQUAL_TO,
     HOST_NAME,
     MOST_RULES,
     PATH,
     REDIRECT_PREFIX,
     REDIRECT_TO_POOL,
+    REGEX,
     REJECT,
     TURNS,
     L7Policy,
@@ -35,7 +38,6 @@ from kuryr_k8s.model.routes import Action, Forward, Host, Path, Redirect, Reject
 
 LONGEST_VALUE = 255  # characters of a rule's value
 LONGEST_NAME = 255
-EQUAL_TO, REGEX = "EQUAL_TO", "REGEX"
 ACTIONS: dict[type[Action], str] = {
     Reject: REJECT,
     Redirect: REDIRECT_PREFIX,
@@ -44,12 +46,8 @@ ACTIONS: dict[type[Action], str] = {
 GROUPS = (16, 32, 64, 128)  # hosts in a group: the first one counts that needs few rules
 MOST_IN_GROUPS = MOST_RULES - 10  # others are for paths
 ANY_HOST = Host("")
-_PORT = "(:[0-9]+)?"  # the header may name one
 _SENT = re.compile(r"[!-~]*")  # characters of which requests consist
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]+")
-_SPECIAL = re.compile(r"[][\\^$.|?*+(){}]")
-# Octavia's template writes these as HTML does, or haproxy ends a word there
-_UNSAFE = re.compile(r"""[&<>"'#`\s]""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,14 +287,7 @@ def _policy(route: Route, host: Host, rules: tuple[L7Rule, ...]) -> L7Policy:
 
 
 def _rules(host: Host, path: Path) -> tuple[L7Rule, ...]:
-    return (*_host_rules(host), *_path_rules(path))
-
-
-def _host_rules(host: Host) -> tuple[L7Rule, ...]:
-    """Return the rule for a host; none if any will do."""
-    if host.is_any:
-        return ()
-    return (L7Rule(HOST_NAME, REGEX, f"^{_pattern(host)}{_PORT}$"),)
+    return (*host_rules(host), *_path_rules(path))
 
 
 def _rules_without(host: Host, inner: Iterable[Host]) -> Iterator[L7Rule]:
@@ -304,9 +295,9 @@ def _rules_without(host: Host, inner: Iterable[Host]) -> Iterator[L7Rule]:
 
     Each is for several of them.
     """
-    domain = _escaped(host.name[1:]) if host.is_wildcard else ""
-    room = LONGEST_VALUE - len(f"^(){domain}{_PORT}$")
-    in_order = sorted(_pattern(each).removesuffix(domain) for each in inner)
+    domain = escaped(host.name[1:]) if host.is_wildcard else ""
+    room = LONGEST_VALUE - len(f"^(){domain}{PORT}$")
+    in_order = sorted(pattern(each).removesuffix(domain) for each in inner)
     held: list[list[str]] = []
     for size in (*GROUPS, len(in_order)):
         held = _packed(in_order, room, size) if in_order else []
@@ -314,7 +305,7 @@ def _rules_without(host: Host, inner: Iterable[Host]) -> Iterator[L7Rule]:
             break
     for names in held:
         either = names[0] if len(names) == 1 else f"({'|'.join(names)})"
-        yield L7Rule(HOST_NAME, REGEX, f"^{either}{domain}{_PORT}$", invert=True)
+        yield L7Rule(HOST_NAME, REGEX, f"^{either}{domain}{PORT}$", invert=True)
 
 
 def _packed(in_order: Collection[str], room: int, size: int) -> list[list[str]]:
@@ -336,11 +327,6 @@ def _packed(in_order: Collection[str], room: int, size: int) -> list[list[str]]:
     return [names for held in divided for names in held]
 
 
-def _pattern(host: Host) -> str:
-    """Return a regular expression for the names of a host. Octavia's comparison ignores case."""
-    return f"[^.]+{_escaped(host.name[1:])}" if host.is_wildcard else _escaped(host.name)
-
-
 def _path_rules(path: Path, *, invert: bool = False) -> tuple[L7Rule, ...]:
     """Return the rule for a path; none if any will do."""
     if path.is_any:
@@ -349,11 +335,5 @@ def _path_rules(path: Path, *, invert: bool = False) -> tuple[L7Rule, ...]:
     if path.is_exact and _PLAIN.fullmatch(text):
         return (L7Rule(PATH, EQUAL_TO, text, invert),)
     if path.is_exact:
-        return (L7Rule(PATH, REGEX, f"^{_escaped(text)}$", invert),)
-    return (L7Rule(PATH, REGEX, f"^{_escaped(text)}(/.*)?$", invert),)
-
-
-def _escaped(text: str) -> str:
-    """Return a regular expression of haproxy (PCRE) for a text."""
-    text = _SPECIAL.sub(r"\\\g<0>", text)
-    return _UNSAFE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+        return (L7Rule(PATH, REGEX, f"^{escaped(text)}$", invert),)
+    return (L7Rule(PATH, REGEX, f"^{escaped(text)}(/.*)?$", invert),)

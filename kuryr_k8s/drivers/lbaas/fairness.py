@@ -7,18 +7,19 @@ comes after what is for any of these.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from kuryr_k8s.model.load_balancer import L7Policy
 from kuryr_k8s.model.routes import Host
 
 Turn = tuple[int, int, str]
+ANY_HOST = Host("")
 
 
 def turns(policies: Collection[L7Policy]) -> dict[str, Turn]:
     """Return when the policies for each host are changed: the host with the least turn first.
 
-    :param policies: all that are to be changed.
+    :param policies: all that are to be changed, or are to go.
     """
     waiting = Counter(each.namespace for each in policies)
     fewest: dict[Host, int] = {}
@@ -38,3 +39,33 @@ def turns(policies: Collection[L7Policy]) -> dict[str, Turn]:
             count = most[host.domain]
         found[host.name] = count, host.rank, host.name
     return found
+
+
+def namespace_of(policy: L7Policy) -> str:
+    """Return the namespace whose users wanted a policy, by its name; empty if it tells none."""
+    owner = policy.name.split(" ", 2)[1:2]
+    return owner[0].partition("/")[0] if owner and "/" in owner[0] else ""
+
+
+class Hosts:
+    """Hosts, to be compared with others."""
+
+    def __init__(self, hosts: Iterable[Host]) -> None:
+        self._hosts = frozenset(hosts)
+        self._domains = frozenset(
+            host.domain for host in self._hosts if not (host.is_any or host.is_wildcard)
+        )
+
+    def __contains__(self, host: Host) -> bool:
+        """Return whether a host is one of them."""
+        return host in self._hosts
+
+    def touch(self, host: Host) -> bool:
+        """Return whether another one of them covers a host, or is covered by it."""
+        if host.is_any:
+            return bool(self._hosts - {host})
+        if ANY_HOST in self._hosts:
+            return True
+        if host.is_wildcard:
+            return host.domain in self._domains
+        return Host(f"*.{host.domain}") in self._hosts

@@ -244,7 +244,7 @@ class LBaaSv2(LBaaSDriver):
             others = look.others.listeners if look.others else ()
             taken = ownership.find_taken(desired.listeners, others)
             fitting = ownership.without(desired, taken)
-            planned = plan.steps(fitting, look.own, view.newest_pool)
+            planned = plan.steps(fitting, look.own, view.newest_pool, view.had_turn)
             await self._work.take(view, look, fitting, planned)
         self._work.refuse_taken(view, look.own, taken)
         return look.own

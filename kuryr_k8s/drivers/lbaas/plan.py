@@ -13,7 +13,11 @@ do, after as few calls as there are differences. The order of steps:
 * security groups of the VIP come before all that is in the load balancer: Octavia refuses source
   ranges of listeners while there are any. Until the VIP has those that it is to have, nothing else
   changes but members;
-* members come before everything else in it: others may have the addresses of those that went;
+* members come before everything else in it: others may have the addresses of those that went. In
+  a router, where pools are of many users, a pool whose members were just set comes last, until
+  something else had its turn: else Pods that come and go all the time would hold up all others;
+* a pool that is to go, and to which L7 policies still lead, goes on to get its members. Where they
+  are not known any more, it loses them at last, if nothing else can be done;
 * a new pool gets its members before a listener leads to it, and a pool in use is deleted only
   after its successor is in its place;
 * an unwanted listener is deleted before new ones are created, which may have its port or its pool
@@ -35,7 +39,7 @@ the next change.
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from kuryr_k8s.drivers.lbaas.compare import (
@@ -95,7 +99,10 @@ AT_ONCE = 250
 
 
 def steps(
-    desired: LoadBalancer | None, found: FoundLoadBalancer | None, newest_pool: str = ""
+    desired: LoadBalancer | None,
+    found: FoundLoadBalancer | None,
+    newest_pool: str = "",
+    had_turn: Collection[str] = (),
 ) -> Iterator[Step]:
     """Yield the steps that could be the next one, in the order in which they should be.
 
@@ -105,6 +112,7 @@ def steps(
     :param desired: None if the load balancer is to be deleted.
     :param found: None if there is none.
     :param newest_pool: the id of the pool that was created last; empty if not known.
+    :param had_turn: the ids of the pools whose members come after all else now.
     """
     if found is None or found.provisioning_status == DELETED:
         if desired is not None:
@@ -119,7 +127,7 @@ def steps(
     elif differs(desired, found):
         yield DeleteLoadBalancer(found.id)
     else:
-        inside = steps_inside(desired, found, newest_pool)
+        inside = steps_inside(desired, found, newest_pool, had_turn)
         if not same_groups(desired, found):
             yield SetSecurityGroups(found.id, desired.vip_sg_ids or ())
             if desired.vip_sg_ids:  # refused, they must not have taken source ranges away
@@ -130,13 +138,17 @@ def steps(
 
 
 def steps_inside(
-    desired: LoadBalancer, found: FoundLoadBalancer, newest_pool: str = ""
+    desired: LoadBalancer,
+    found: FoundLoadBalancer,
+    newest_pool: str = "",
+    had_turn: Collection[str] = (),
 ) -> Iterator[Pending | Change]:
     """Yield the steps with listeners and pools, whatever the load balancer itself is like."""
     if found.is_pending():
         yield Pending(found.id)
     else:
-        yield from _Tree(attainable(desired, found.provider), found, newest_pool).steps()
+        wanted = attainable(desired, found.provider)
+        yield from _Tree(wanted, found, newest_pool, had_turn).steps()
 
 
 def steps_of_members(
@@ -144,12 +156,13 @@ def steps_of_members(
 ) -> Iterator[Pending | Change]:
     """Yield the steps that set members, whatever else differs.
 
-    A pool that is not desired loses its members: others may have their addresses.
+    A pool whose members are not known any more loses them: others may have their addresses.
     """
     if found.is_pending():
         yield Pending(found.id)
         return
-    wanted = {pool.name: pool.members for pool in attainable(desired, found.provider).pools}
+    pools = (*desired.former_pools, *attainable(desired, found.provider).pools)
+    wanted = {pool.name: pool.members for pool in pools}
     for pool in found.pools:
         members = wanted.get(pool.pool.name, ())
         if pool.provisioning_status != ERROR and not same_members(members, pool):
@@ -188,8 +201,16 @@ def _hashed(pool: Pool) -> Pool:
 class _Tree:
     """Desired and found parts of a load balancer in which nothing is PENDING."""
 
-    def __init__(self, desired: LoadBalancer, found: FoundLoadBalancer, newest_pool: str) -> None:
+    def __init__(
+        self,
+        desired: LoadBalancer,
+        found: FoundLoadBalancer,
+        newest_pool: str,
+        had_turn: Collection[str],
+    ) -> None:
         self._id = found.id
+        self._had_turn = had_turn
+        self._former = {pool.name: pool.members for pool in desired.former_pools}
         self._newest_pool = newest_pool
         self._found = found
         self._hashing = found.provider in HASHING
@@ -264,7 +285,7 @@ class _Tree:
             self._heal(),
             self._show_certificates(),
             self._change_tls(),
-            self._set_members(),
+            self._set_members(again=False),
             self._create_pool(),
             self._update_pool(),
             self._update_listener(),
@@ -273,6 +294,8 @@ class _Tree:
             self._change_policies(),
             self._change_monitor(),
             self._delete_pool(),
+            self._set_members(again=True),
+            self._empty_unknown(),
         )
         first = next(useful, None)
         if first is None:
@@ -318,11 +341,36 @@ class _Tree:
             if found.provisioning_status != ERROR and not same_tls(self._pools[name], found.pool):
                 yield self._updated_pool(found)
 
-    def _set_members(self) -> Iterator[Change]:
-        """Set members, also those in ERROR."""
-        for name, found in self._kept.items():
-            if name in self._unfilled or ERROR in found.member_statuses.values():
-                yield _set_members(self._pools[name].members, found)
+    def _set_members(self, *, again: bool) -> Iterator[Change]:
+        """Set members, also those in ERROR; Octavia changes no pool that is itself in ERROR.
+
+        :param again: of the pools that have had their turn, or else of all others.
+        """
+        followed = [(found, self._pools[name].members) for name, found in self._kept.items()]
+        followed += [
+            (found, self._former[found.pool.name])
+            for found in self._left()
+            if found.pool.name in self._former
+        ]
+        for found, members in followed:
+            if found.provisioning_status == ERROR or (found.id in self._had_turn) is not again:
+                continue
+            if not same_members(members, found) or ERROR in found.member_statuses.values():
+                yield _set_members(members, found)
+
+    def _left(self) -> list[FoundPool]:
+        """Return the pools that are to go, and to which L7 policies still lead."""
+        kept = {pool.id for pool in self._kept.values()}
+        return [
+            pool for pool in self._found.pools if pool.id not in kept and self._has_policies(pool)
+        ]
+
+    def _empty_unknown(self) -> Iterator[Change]:
+        """Take all members from pools of which nobody knows what they should have by now."""
+        for pool in self._left():
+            is_known = pool.pool.name in self._former or pool.pool.name in self._pools
+            if not is_known and pool.pool.members and pool.provisioning_status != ERROR:
+                yield SetMembers(pool.id, ())
 
     def _create_pool(self) -> Iterator[Change]:
         yield from (each for name, each in self._new_pools() if name not in self._policy_pools)
@@ -338,7 +386,7 @@ class _Tree:
 
     def _update_pool(self) -> Iterator[Change]:
         for name, found in self._kept.items():
-            if not same_pool(self._pools[name], found.pool):
+            if found.provisioning_status != ERROR and not same_pool(self._pools[name], found.pool):
                 yield self._updated_pool(found)
 
     def _updated_pool(self, found: FoundPool) -> UpdatePool:
@@ -375,12 +423,17 @@ class _Tree:
                 yield CreateListener(self._id, wanted, pool.id)
 
     def _can_be_led_to(self, pool: FoundPool) -> bool:
-        """Return whether no listener leads to the pool, and it has all of its members."""
-        return pool.pool.name not in self._unfilled and not self._users(pool)
+        """Return whether no listener leads to the pool, and it can be used."""
+        return self._is_filled(pool) and not self._users(pool)
+
+    def _is_filled(self, pool: FoundPool) -> bool:
+        """Return whether a pool has all of its members, and is not in ERROR."""
+        return pool.pool.name not in self._unfilled and pool.provisioning_status != ERROR
 
     def _change_policies(self) -> Iterator[Change]:
         """Change L7 policies; they lead to pools that have all of their members."""
-        pools = {name: pool.id for name, pool in self._kept.items() if name not in self._unfilled}
+        pools = {name: pool.id for name, pool in self._kept.items()}
+        filled = {name for name, pool in self._kept.items() if self._is_filled(pool)}
         listeners = [
             (wanted.policies, found)
             for key, wanted in self._listeners.items()
@@ -390,10 +443,12 @@ class _Tree:
         ]
         if any(wanted or found.policies for wanted, found in listeners):
             new_pools = {n: each for n, each in self._new_pools() if n in self._policy_pools}
-            yield from policy_steps(listeners, pools, new_pools)
+            yield from policy_steps(listeners, pools, filled, new_pools)
 
     def _change_monitor(self) -> Iterator[Change]:
         for name, pool in self._kept.items():
+            if pool.provisioning_status == ERROR:
+                continue
             wanted, found = self._pools[name].health_monitor, pool.pool.health_monitor
             if pool.health_monitor_id is None or found is None:
                 if wanted is not None:

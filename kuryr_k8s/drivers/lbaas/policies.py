@@ -7,7 +7,8 @@ as Octavia passes over policies without rules. Policies are created in the order
 looks at them. Then those that stay are led elsewhere, or leave other requests to others, in the
 opposite order; and those that are not desired any more go, each after all those that are to take
 its requests: if one of these cannot be had, it stays. Where they concern different hosts,
-``fairness.py`` tells which come first.
+``fairness.py`` tells which come first; so policies for hosts that nobody else is to have go in
+their turn, and do not wait for all that others ask for.
 
 Rules by which a policy leaves requests to others are changed in their place, so that one host more
 costs one call: those that are to be come first, and then those that were go. That is done among
@@ -18,10 +19,10 @@ A policy that has one rule twice, as when a call of an earlier leader came late,
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from kuryr_k8s.drivers.lbaas.fairness import turns
+from kuryr_k8s.drivers.lbaas.fairness import ANY_HOST, Hosts, namespace_of, turns
 from kuryr_k8s.drivers.lbaas.steps import (
     Change,
     CreatePolicy,
@@ -33,6 +34,7 @@ from kuryr_k8s.drivers.lbaas.steps import (
     UpdatePolicy,
     UpdateRule,
 )
+from kuryr_k8s.model.l7_hosts import host_of
 from kuryr_k8s.model.load_balancer import (
     ANYTHING,
     ERROR,
@@ -45,6 +47,7 @@ from kuryr_k8s.model.load_balancer import (
     L7Rule,
     Match,
 )
+from kuryr_k8s.model.routes import Host
 
 
 def broken_policies(listener: FoundListener) -> Iterator[FoundL7Policy]:
@@ -55,29 +58,35 @@ def broken_policies(listener: FoundListener) -> Iterator[FoundL7Policy]:
 def policy_steps(
     listeners: Iterable[tuple[Sequence[L7Policy], FoundListener]],
     pools: Mapping[str, str],
+    filled: Collection[str],
     new_pools: Mapping[str, CreatePool],
 ) -> Iterator[Change]:
     """Yield the steps to the desired policies, in the order in which they should be taken.
 
     :param listeners: each with its desired policies, in the order of their positions.
-    :param pools: ids of the pools that a policy can lead to, by their names.
+    :param pools: ids of the pools that are there, by their names.
+    :param filled: the names of those to which a policy can be led.
     :param new_pools: the steps that create the others, by their names.
     """
     planned = [
         _Policies(wanted, found, number) for number, (wanted, found) in enumerate(listeners)
     ]
     unmet = [each for policies in planned for each in policies.unmet(pools)]
-    turn_of = turns([each.wanted for each in unmet])
-    unmet.sort(key=lambda each: (turn_of[each.wanted.host], each.place))
+    missing = Hosts(Host(each.policy.host) for each in unmet)
+    ending = [each for policies in planned for each in policies.ending(missing)]
+    waiting: list[_Unmet | _Ending] = [*unmet, *ending]
+    turn_of = turns([each.policy for each in waiting])
+    waiting.sort(key=lambda each: (turn_of[each.policy.host], each.place))
     left = dict(new_pools)
-    for each in unmet:
-        new_pool = left.pop(each.wanted.redirect_pool or "", None)
-        if new_pool is not None:
-            yield new_pool
-        yield from each.steps(pools)
+    for each in waiting:
+        if isinstance(each, _Unmet):
+            new_pool = left.pop(each.policy.redirect_pool or "", None)
+            if new_pool is not None:
+                yield new_pool
+        yield from each.steps(pools, filled)
     for policies in planned:
         yield from policies.moves()
-        yield from policies.deletions([each.wanted for each in unmet if each.policies is policies])
+        yield from policies.deletions([each.policy for each in unmet if each.policies is policies])
 
 
 class _Policies:
@@ -129,15 +138,50 @@ class _Policies:
         :param missing: desired policies that do not take their requests yet.
         """
         awaited = _Awaited(missing)
-        unwanted = [
-            each
-            for each in self._found
-            if each.id not in self._key_of
-            and not (each.is_enabled and awaited.may_take_requests_of(each.policy))
-        ]
+        for each in self._unwanted():
+            if not (each.is_enabled and awaited.may_take_requests_of(each.policy)):
+                yield DeletePolicy(each.id)
+
+    def ending(self, missing: Hosts) -> Iterator["_Ending"]:
+        """Yield the policies that can go before all that is desired is there.
+
+        No other policy is to take requests to their hosts, nor is any to leave them to others.
+
+        :param missing: the hosts of desired policies that are not there, or not as desired.
+        """
+        if any(self.moves()):
+            return
+        unwanted = [(each, host_of(_taken(each.policy)[0])) for each in self._unwanted()]
+        others = Hosts(host or ANY_HOST for _, host in unwanted)
+        for each, host in unwanted:
+            if host and not (host in missing or missing.touch(host) or others.touch(host)):
+                policy = replace(each.policy, host=host.name)
+                yield _Ending(replace(policy, namespace=namespace_of(policy)), each.id)
+
+    def _unwanted(self) -> list[FoundL7Policy]:
+        """Return the policies that are not desired, in the order in which they are to go."""
+        unwanted = [each for each in self._found if each.id not in self._key_of]
         # backwards: else requests would go where those before it did not let them go
         unwanted.sort(key=lambda each: TURNS.index(each.policy.action))
-        yield from (DeletePolicy(each.id) for each in reversed(unwanted))
+        unwanted.reverse()
+        return unwanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A policy that can go, whatever else is to be done."""
+
+    policy: L7Policy
+    id: str
+
+    @property
+    def place(self) -> tuple[bool, int, int]:
+        """Sort key among those for one host."""
+        return False, 0, 0
+
+    def steps(self, _pools: Mapping[str, str], _filled: Collection[str]) -> Iterator[Change]:
+        """Yield the step that deletes it."""
+        yield DeletePolicy(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +191,7 @@ class _Unmet:
     :param turn: its place among the desired policies of its listener.
     """
 
-    wanted: L7Policy
+    policy: L7Policy
     turn: int
     there: FoundL7Policy | None
     policies: _Policies
@@ -159,7 +203,7 @@ class _Unmet:
         return (
             there is not None
             and there.is_enabled
-            and set(there.policy.rules) == set(self.wanted.rules)
+            and set(there.policy.rules) == set(self.policy.rules)
         )
 
     @property
@@ -173,19 +217,24 @@ class _Unmet:
         """Return whether its requests go where they are to go."""
         if self.there is None:
             return False
-        if self.wanted.redirect_pool:
-            return self.there.pool_id == pools.get(self.wanted.redirect_pool)
+        if self.policy.redirect_pool:
+            return self.there.pool_id == pools.get(self.policy.redirect_pool)
         found = self.there.policy
-        return (self.wanted.redirect_prefix, self.wanted.redirect_http_code) == (
+        return (self.policy.redirect_prefix, self.policy.redirect_http_code) == (
             found.redirect_prefix,
             found.redirect_http_code,
         )
 
-    def steps(self, pools: Mapping[str, str]) -> Iterator[Change]:
-        """Yield the next step to it, if its pool is there."""
-        wanted, there = self.wanted, self.there
+    def steps(self, pools: Mapping[str, str], filled: Collection[str]) -> Iterator[Change]:
+        """Yield the next step to it, if its pool is there.
+
+        Octavia changes none that is in ERROR, which is deleted as soon as it may be.
+        """
+        wanted, there = self.policy, self.there
+        if there is not None and ERROR in there.statuses():
+            return
         pool_id = pools.get(wanted.redirect_pool or "")
-        has_target = pool_id is not None or not wanted.redirect_pool
+        has_target = not wanted.redirect_pool or wanted.redirect_pool in filled
         if there is not None and set(there.policy.rules) != set(wanted.rules):
             yield _rule_step(wanted, there)
         elif not has_target:
@@ -207,7 +256,8 @@ def _kept(
 ) -> dict[Match, FoundL7Policy]:
     """Return the policies that stay: those that are complete, and those that become so.
 
-    What was begun becomes the first one that it can become, as the first one is made first.
+    What was begun becomes the first one that it can become, as the first one is made first. If
+    others are desired by now, it becomes one of these: while it is disabled, its rules can change.
     """
     kept: dict[Match, FoundL7Policy] = {}
     keys = {policy.key for policy in wanted}
@@ -234,6 +284,13 @@ def _kept(
         changing = former.get(identity)
         if policy.key not in kept and changing is not None and _can_change(changing, policy):
             kept[policy.key] = former.pop(identity)
+    for policy in wanted if begun else ():
+        alike = begun.get((policy.name, policy.action), [])
+        disabled = (each for each in alike if not each.is_enabled and _can_change(each, policy))
+        nearest = next(disabled, None)
+        if policy.key not in kept and nearest is not None:
+            kept[policy.key] = nearest
+            alike.remove(nearest)
     return kept
 
 

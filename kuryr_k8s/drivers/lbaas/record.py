@@ -100,6 +100,7 @@ class View:
     :param digest: of everything that the last lists showed of it.
     :param polite_since: since when others that wait for the load balancer are let go first.
     :param newest_pool: id of the pool that was created last; empty if not known.
+    :param had_turn: ids of the pools whose members were set since another step was taken.
     :param seen: the load balancer with the owner's parts, as it was when last read.
     """
 
@@ -121,6 +122,7 @@ class View:
     digest: bytes | None = None
     polite_since: float | None = None
     newest_pool: str = ""
+    had_turn: set[str] = field(default_factory=set)
     seen: FoundLoadBalancer | None = None
 
     @property

@@ -30,6 +30,7 @@ from kuryr_k8s.model.load_balancer import (
 )
 
 LONGEST = 300.0  # seconds before a repair, at most
+DOUBLINGS = 30  # of the delay, at most
 FORWARDING = ("ONLINE", "DEGRADED")  # operating statuses
 WHOLE = "all of it"
 
@@ -56,7 +57,8 @@ class Repairs:
     """Limits on how often the parts of one owner's load balancer are made anew after ERROR.
 
     The counts begin with the first ERROR, and end when the load balancer matches its desired
-    state. Delays grow from repair to repair.
+    state. Delays grow from repair to repair. An update that mends a part has no limit but these
+    delays, as it takes nothing away.
 
     :param limit: the most repairs of a part.
     :param delay: seconds from the ERROR to the first repair.
@@ -67,19 +69,21 @@ class Repairs:
         self._delay = delay
         self._repairs: dict[str, _Repair] = {}
 
-    def check(self, part: str, load_balancer_id: str, now: float) -> None:
-        """Make sure that a part in ERROR may be made anew now.
+    def check(
+        self, part: str, load_balancer_id: str, now: float, *, is_update: bool = False
+    ) -> None:
+        """Make sure that a part in ERROR may be made anew now, or updated.
 
         :raises LoadBalancerFailed: it is too early, or there were too many repairs.
         """
         repair = self._repairs.setdefault(part, _Repair())
         what = f"load balancer {load_balancer_id}: {part} is in ERROR"
-        if repair.made >= self._limit:
+        if repair.made >= self._limit and not is_update:
             raise LoadBalancerFailed(
                 f"{what}; it has been made anew {repair.made} times, and is left to people now"
             )
         if repair.due is None:
-            repair.due = now + min(self._delay * 2.0**repair.made, LONGEST)
+            repair.due = now + min(self._delay * 2.0 ** min(repair.made, DOUBLINGS), LONGEST)
         if now < repair.due:
             raise LoadBalancerFailed(f"{what} and will be made anew")
 

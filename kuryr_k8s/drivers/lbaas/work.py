@@ -289,11 +289,17 @@ class Work:
             await self.capabilities.check(desired)
             if type(step) in exhausted:
                 continue
-            failure = await self._attempt(
-                view, look, desired, step, part_mended(step, look.own, broken)
-            )
+            _, before = view.failed.get(step, (0.0, None))
+            try:
+                failure = await self._attempt(
+                    view, look, desired, step, part_mended(step, look.own, broken)
+                )
+            except errors.Wait as wait:
+                if problem is not None and wait.__cause__ is None:
+                    raise wait from problem  # who asks for the parts may know a way around it
+                raise
             problem = problem or failure  # the next one may be of another part, or another user
-            is_known = is_known and not isinstance(failure, LoadBalancerFailed | NotTaken)
+            is_known = is_known and (failure is before or _is_without_effect(failure))
             if isinstance(failure, errors.OverQuota) and isinstance(step, steps.CREATING):
                 exhausted.add(type(step))
         if problem is None:
@@ -316,6 +322,8 @@ class Work:
     ) -> errors.KuryrError:
         """Begin a step, unless it failed just now; return why it cannot be taken.
 
+        What may pass soon is raised when it fails for the first time, and returned after that.
+
         :param part: the part in ERROR that it mends, if it does.
         :raises errors.Wait: it was begun.
         """
@@ -328,8 +336,9 @@ class Work:
         except (LoadBalancerFailed, NotTaken) as error:
             return error
         except errors.CloudError as error:
-            if error.is_of_request:
-                return error  # Octavia has done nothing
+            until, _ = view.failed.get(step, (0.0, None))
+            if error.is_of_request or self._clock.now() < until:
+                return error
             raise
         raise self.at_work(view)
 
@@ -353,7 +362,12 @@ class Work:
             try:
                 if part == WHOLE:
                     check_forwards_nothing(desired, found)
-                self._repairs(view.record).check(part, view.id, self._clock.now())
+                self._repairs(view.record).check(
+                    part,
+                    view.id,
+                    self._clock.now(),
+                    is_update=isinstance(step, steps.UpdateListener),
+                )
             except LoadBalancerFailed:
                 self._turns.end(view.owner)
                 raise
@@ -463,7 +477,7 @@ class Work:
             if isinstance(step, steps.CreatePool):
                 view.newest_pool = created or view.newest_pool
         except errors.CloudError as error:
-            concerns_it = error.is_of_request or isinstance(step, steps.OF_POLICIES)
+            concerns_it = error.is_of_request or _is_of_one_user(step, view.owner)
             if concerns_it and error.status not in PASSING:
                 self._note_failure(view, step, error)
             if not isinstance(error, errors.NotFound | errors.Conflict):
@@ -481,9 +495,14 @@ class Work:
             self._changing.discard(view.id)
         view.last, view.immutable = step, 0
         view.failed.pop(step, None)
-        of_members = isinstance(step, steps.SetMembers | steps.AddMembers)
-        # in others' load balancers, but for a router's, somebody may have come meanwhile
-        known = is_told(step) and (of_members or view.owner.role == Role.L7_ROUTER)
+        known, is_router = is_told(step), view.owner.role is Role.L7_ROUTER
+        if isinstance(step, steps.SetMembers | steps.AddMembers):
+            if is_router:
+                view.had_turn.add(step.pool_id)
+        else:
+            view.had_turn.clear()
+            # in others' load balancers, but for a router's, somebody may have come meanwhile
+            known = known and is_router
         if known and look.own.statuses() == {ACTIVE}:
             view.phase = Stepped(look, step, created or "")
         deletes = isinstance(step, steps.DeleteLoadBalancer)
@@ -505,6 +524,22 @@ class Work:
 
     def _count_pending(self, seconds: float) -> int:
         return self.pending.count(seconds)
+
+
+def _is_without_effect(failure: errors.KuryrError) -> bool:
+    """Return whether Octavia has done nothing of what it did not accept."""
+    return isinstance(failure, errors.CloudError) and failure.is_of_request
+
+
+def _is_of_one_user(step: steps.Change, owner: Owner) -> bool:
+    """Return whether others on the load balancer can go on if Octavia cannot take a step.
+
+    Not without certificates, nor the CAs of a pool: see ``plan.py``.
+    """
+    of_pools = (steps.CreatePool, steps.DeletePool, steps.SetMembers, steps.AddMembers)
+    return isinstance(step, steps.OF_POLICIES) or (
+        owner.role is Role.L7_ROUTER and isinstance(step, of_pools)
+    )
 
 
 def _can_wait(step: steps.Change, found: FoundLoadBalancer) -> bool:

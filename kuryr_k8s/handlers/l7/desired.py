@@ -71,7 +71,7 @@ def desired(
     """Return the desired state of a router.
 
     :param backends: all of its backends.
-    :param pools: those of them.
+    :param pools: those of them, and of some that it had.
     """
     spec = router.spec
     routes, secure_routes = list(division.plain), list(division.secure)

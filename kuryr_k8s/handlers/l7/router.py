@@ -6,7 +6,7 @@ router is not gone because no Ingress needs it, nor because the controller stops
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -31,7 +31,7 @@ from kuryr_k8s.k8s.resources import ENDPOINTSLICES, SERVICES, TLSSECRETS, Key
 from kuryr_k8s.model.l7router import L7RouterObject
 from kuryr_k8s.model.owner import Owner
 from kuryr_k8s.model.pod import Node
-from kuryr_k8s.model.routes import OWN_ROUTER, Claim
+from kuryr_k8s.model.routes import OWN_ROUTER, Backend, Claim, Split
 from kuryr_k8s.model.tls_secret import TLSSecret
 
 LOG = logging.getLogger(__name__)
@@ -47,18 +47,31 @@ class _Needs:
     def __init__(self, backends: Backends, secrets: TLSSecrets | None) -> None:
         self.backends = backends
         self.secrets = secrets
-        self.claimants: set[str] | None = None  # the uids of those that had routes last
+        self.claimants: dict[str, str] | None = None  # kinds of those that had routes, by uid
+        self._backends: dict[str, Backend | Split] = {}  # by the names of their pools
         self.counts: dict[str, int] = {}  # of routes, by their states
 
     def lost(self, router: Router, claims: Sequence[Claim]) -> set[Named]:
         """Return what pools and certificates were made of, and the caches lack now."""
-        backends = backends_of(router, claims)
+        backends = self.followed(backends_of(router, claims))
         secrets = self.secrets.lost(secrets_of(router, claims)) if self.secrets else []
         return {
             *((SERVICES, key) for key in self.backends.lost(backends)),
             *((ENDPOINTSLICES, key) for key in self.backends.lost_slices(backends)),
             *((TLSSECRETS, key) for key in secrets),
         }
+
+    def followed(self, wanted: Iterable[Backend | Split]) -> list[Backend | Split]:
+        """Return the backends that are wanted, and those that were, to which policies may lead.
+
+        The members of the latter change as well.
+        """
+        self._backends |= {str(each): each for each in wanted}
+        return list(self._backends.values())
+
+    def forget_but(self, pools: Collection[str]) -> None:
+        """Forget all backends but those of these pools."""
+        self._backends = {name: each for name, each in self._backends.items() if name in pools}
 
 
 class L7RouterHandler(Handler):
@@ -74,6 +87,7 @@ class L7RouterHandler(Handler):
         self._has_tls: bool = context.conf.l7_router.tls
         self._needs: dict[Key, _Needs] = {}
         self._strays: set[Owner] = set()  # routers that nobody wanted at the last review
+        self._leaving: set[Owner] = set()  # those that are being removed
         self._driver.subscribe(self._can_go_on)
         self._routing.subscribe(self._claims_changed)
         self._reviews: WorkQueue[str] = WorkQueue(context.clock, cap=context.patience.sweep_retry)
@@ -113,7 +127,10 @@ class L7RouterHandler(Handler):
         return [router for router, needs in self._needs.items() if needs.backends.named & services]
 
     def _can_go_on(self, owner: Owner) -> None:
-        self.queue.wake(self._objects.owners().get(owner, OWN))
+        if owner in self._leaving:
+            self._reviews.add("")
+        else:
+            self.queue.wake(self._objects.owners().get(owner, OWN))
 
     def _claims_changed(self) -> None:
         for key in self._keys():
@@ -156,16 +173,19 @@ class L7RouterHandler(Handler):
     async def _remove_strays(self, owners: Iterable[Owner]) -> None:
         """Remove the routers whose L7Routers are gone, though our finalizer held them.
 
-        They were seen without one at the review before as well, and a live list has none.
+        They were seen without one at the review before as well, and a live list has none. Their
+        certificates go when their load balancers are gone, which are in no list any more then.
         """
         known = {self._own.router().owner, *self._objects.owners()}
         before, self._strays = self._strays, {each for each in owners if each not in known}
-        if not (confirmed := before & self._strays):
-            return
-        live = await self._objects.live_owners()
-        for owner in confirmed - live:
-            LOG.warning("router %s belongs to no L7Router; it is removed", owner)
+        if confirmed := (before & self._strays) - self._leaving:
+            live = await self._objects.live_owners()
+            for owner in confirmed - live:
+                LOG.warning("router %s belongs to no L7Router; it is removed", owner)
+                self._leaving.add(owner)
+        for owner in tuple(self._leaving):
             await self._driver.release(owner)
+            self._leaving.discard(owner)
 
     # -- one router
 
@@ -187,7 +207,7 @@ class L7RouterHandler(Handler):
         await self._check_lost(needs, router, claims)
         division = self._divided(needs, router, claims)
         backends = backends_of(router, claims)
-        pools = needs.backends.pools(backends)
+        pools = needs.backends.pools(needs.followed(backends))
         project_id = self._context.conf.neutron_defaults.project
         wanted = desired(router, project_id, division, backends, pools)
         try:
@@ -196,12 +216,14 @@ class L7RouterHandler(Handler):
             with contextlib.suppress(errors.KuryrError):
                 before = await self._driver.state(wanted)
                 if before is not None:
+                    needs.forget_but({each.pool.name for each in before.found.pools})
                     self._report(needs, router, claims, division, before)
                 await self._publish(router, before, error)
             if not isinstance(error, errors.Wait):
                 # many users wait for it: what one of them cannot have holds up nobody for long
                 self.queue.add_after(key, self._context.patience.refused)
             raise
+        needs.forget_but({str(each) for each in backends})
         self._report(needs, router, claims, division, state)
         problem = self._problem(needs, router, division)
         await self._publish(router, state, problem)
@@ -241,17 +263,19 @@ class L7RouterHandler(Handler):
 
         :raises errors.Wait: an object exists that the caches do not show.
         """
-        uids = {claim.uid for claim in claims}
-        if needs.claimants is None or needs.claimants - uids:
-            live = await self._routing.claimants()
+        found = {claim.uid: claim.kind for claim in claims}
+        before = needs.claimants
+        if before is None or before.keys() - found:
+            kinds = None if before is None else {before[uid] for uid in before.keys() - found}
+            live = await self._routing.claimants(kinds)
             # who is new did not have routes; at the first time, nor who came while we asked
-            before = live if needs.claimants is None else live & needs.claimants
-            lost = before - uids - self._routing.uids()
+            had_routes = live if before is None else live & before.keys()
+            lost = had_routes - found.keys() - self._routing.uids()
             if lost:
                 raise errors.Wait(
                     f"the caches lag behind {len(lost)} objects that claim routes", delay=LAG
                 )
-        needs.claimants = uids
+        needs.claimants = found
 
     def _divided(self, needs: _Needs, router: Router, claims: Sequence[Claim]) -> Division:
         """Return what is served in plain HTTP and what over TLS."""

@@ -312,6 +312,23 @@ async def test_router_whose_finalizer_somebody_removed_is_swept(routed):
         assert routed.routers()
 
 
+async def test_router_that_is_swept_takes_its_certificates_along(routed):
+    async with routed.controller(**OFTEN, **WITH_TLS):
+        name = await routed.add_router()
+        certificate = await routed.add_secret("cert", "a")
+        tls = [{"hosts": ["a"], "secretName": "cert"}]
+        rule = ("a", ("Prefix", "/", "one"))
+        await routed.add_ingress("inside", rule, class_name=name, tls=tls)
+        await routed.until_shown(certificate)
+        await routed.until_address("inside")
+    await routed.client.patch(routed.router_path, {"metadata": {"finalizers": None}})
+    await routed.client.delete(routed.router_path)
+    await routed.until_no_router()
+    async with routed.controller(**OFTEN, **WITH_TLS):
+        await routed.cloud.wait_for(lambda: not routed.routers(routed.other))
+        await routed.cloud.wait_for(lambda: not routed.cloud.barbican.secrets)
+
+
 async def test_router_that_a_cache_lacks_is_not_swept(routed):
     async with routed.controller(**OFTEN) as app:
         await routed.add_router()

@@ -327,12 +327,13 @@ async def test_status_of_a_changed_route_stays_until_the_change_is_in_place(rout
         assert routers.answer("a.com", "/x") == ONE
 
 
-async def test_cluster_that_knows_no_routes_any_more_does_not_hold_up_ingresses(routers):
+@pytest.mark.parametrize("status", [404, 503], ids=["gone", "down"])
+async def test_api_of_routes_that_is_not_there_does_not_hold_up_ingresses(routers, status):
     await two_backends(routers)
     async with routers.controller(**WITH_ROUTES):
         await routers.add_ingress("shop", ("a.com", ("Prefix", "/", "one")))
         await routers.until_address("shop")
-        routers.proxy.faults.add(method="GET", path="/routes$", action=answer(404), times=None)
+        routers.proxy.faults.add(method="GET", path="/routes$", action=answer(status), times=None)
         await routers.delete_ingress("shop")
         await routers.until_answered({("a.com", "/"): 503})
 

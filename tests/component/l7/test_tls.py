@@ -571,22 +571,8 @@ async def test_ingress_whose_renewed_certificate_octavia_does_not_take_is_told_s
     await two_backends(routers)
     async with routers.controller(patience=SOON, **TLS):
         await served_over_tls(routers)
-        barbican = routers.cloud.barbican
-        former = set(barbican.secrets)
-
-        async def refuse(request, proceed):
-            body = await request.text()
-            named = [barbican.ref(each) for each in set(barbican.secrets) - former]
-            bad = next((ref for ref in named if ref in body), "")
-            if not bad:
-                return await proceed()
-            return await answer(400, message=f"Could not retrieve certificate: ['{bad}']")(
-                request, proceed
-            )
-
-        fault = routers.cloud.faults.add(
-            action=refuse, method="PUT", path="/listeners/", times=None
-        )
+        former = set(routers.cloud.barbican.secrets)
+        fault = refuse_certificates(routers, lambda key, _: key not in former)
         second = await routers.renew("cert", "a")
         assert FORMER in await routers.until_event("KuryrIngressUnserved")
 
@@ -598,3 +584,42 @@ async def test_ingress_whose_renewed_certificate_octavia_does_not_take_is_told_s
         assert routers.answer("a", "/", 443) == ONE
         fault.remove()
         await routers.until_shown(second)
+
+
+def refuse_certificates(routers, is_bad):
+    """Have Octavia refuse listeners with such secrets of Barbican; the fault."""
+    barbican = routers.cloud.barbican
+
+    async def refuse(request, proceed):
+        body = await request.text()
+        named = [barbican.ref(key) for key, each in barbican.secrets.items() if is_bad(key, each)]
+        bad = next((ref for ref in named if ref in body), "")
+        if not bad:
+            return await proceed()
+        message = f"Could not retrieve certificate: ['{bad}']"
+        return await answer(400, message=message)(request, proceed)
+
+    faults = routers.cloud.faults
+    return faults.add(action=refuse, method="PUT", path="/listeners/", times=None)
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
+async def test_certificate_that_octavia_does_not_take_holds_up_no_other(routers, is_busy):
+    """Also where there is something else to do."""
+    await two_backends(routers)
+    async with routers.controller(**TLS):
+        await served_over_tls(routers)
+    renewed = await routers.renew("cert", "a")
+    bad = serial_of(await routers.add_secret("bad", "b"))
+    fault = refuse_certificates(routers, lambda _, each: serial_in(each["payload"]) == bad)
+    await add_shop(routers, "b", name="bad", secret="bad")
+    if is_busy:
+        await routers.set_slice("one", *MORE, ports=[("http", 8080)], service="one")
+    async with routers.controller(patience=SOON, **TLS):
+
+        async def shown():
+            return serial_of(renewed) in map(serial_in, routers.shown())
+
+        await routers.until(shown)
+        await until_secure(routers, {("a", "/", 443): MORE if is_busy else ONE})
+        assert fault.hits

@@ -65,6 +65,44 @@ async def test_policy_stays_while_that_which_is_to_take_its_requests_is_over_quo
         await routers.until_answered({("a", "/x"): TWO, ("a", "/x/y"): ONE, ("a", "/"): 503})
 
 
+async def test_pool_that_octavia_cannot_change_holds_up_no_other(routers):
+    await two_backends(routers)
+    async with routers.controller(patience=SOON):
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.add_ingress("other", ("b", ("Prefix", "/", "two")))
+        await routers.until_answered({("a", "/"): ONE, ("b", "/"): TWO})
+        pools = routers.cloud.octavia.store._by_kind["pool"].items()
+        [bad] = [key for key, each in pools if each["name"] == f"{routers.namespace}/one:80"]
+        routers.cloud.faults.add(
+            action=answer(500), method="PUT", path=f"/{bad}/members", times=None
+        )
+        for name in ("one", "two"):
+            await routers.set_slice(name, "10.62.0.9", ports=[("http", 8080)], service=name)
+        await routers.until_answered({("a", "/"): ONE, ("b", "/"): {"10.62.0.9"}})
+        await routers.add_ingress("third", ("c", ("Prefix", "/", "two")))
+        await routers.until_answered({("c", "/"): {"10.62.0.9"}})
+
+
+async def test_pool_that_requests_still_reach_follows_its_pods_and_is_emptied_if_nobody_knows_them(
+    routers,
+):
+    await two_backends(routers)
+    cloud = routers.cloud
+    async with routers.controller(patience=SOON):
+        await routers.add_ingress("shop", ("a", ("Prefix", "/", "one")))
+        await routers.until_address("shop")
+        cloud.octavia.set_quota(cloud.project_id, pool=1)
+        await routers.change_ingress("shop", ("a", ("Prefix", "/", "two")))
+        await routers.until(lambda: is_told(routers, "Quota has been met"))
+        assert routers.answer("a", "/") == ONE
+        await routers.set_slice("one", "10.62.0.9", ports=[("http", 8080)], service="one")
+        await routers.until_answered({("a", "/"): {"10.62.0.9"}})
+    async with routers.controller(patience=SOON):
+        await routers.until_answered({("a", "/"): 503})
+        cloud.octavia.set_quota(cloud.project_id, pool=-1)
+        await routers.until_answered({("a", "/"): TWO})
+
+
 async def is_told(routers, text):
     """Is it in an Event on the cluster?"""
     found = await routers.client.list("/apis/events.k8s.io/v1/namespaces/default/events")

@@ -200,12 +200,59 @@ async def test_lost_answer_costs_one_list_and_no_second_secret(certificates, bar
     assert (barbican.lists, barbican.stores) == (2, 1)
 
 
-async def test_certificates_that_barbican_does_not_store_cost_no_list_each(certificates, barbican):
+async def test_barbican_that_stores_nothing_is_asked_now_and_then_and_tells_at_once_only_once(
+    certificates, barbican, clock
+):
     barbican.problem = LOST
+    some = wanted(*"abcdefgh")
+    with pytest.raises(errors.CloudError):
+        await certificates.store(some)
     for _ in range(3):
-        with pytest.raises(errors.CloudError):
-            await certificates.store(wanted("a", "b", "c"))
-    before = barbican.lists
-    certificates._held.clear()  # all are tried again
-    assert (await certificates.store(wanted("a", "b", "c"))).problem is LOST
-    assert barbican.lists == before + 2
+        assert (await certificates.store(some)).problem is LOST
+    assert barbican.stores == 2
+    clock.advance(PAUSE)
+    assert (await certificates.store(some)).problem is LOST
+    assert barbican.stores == 3
+    barbican.problem = None
+    clock.advance(2 * PAUSE)
+    assert len((await certificates.store(some)).refs) == 8
+
+
+async def test_answers_that_barbican_gives_after_a_minute_leave_time_for_other_changes(
+    certificates, barbican, clock
+):
+    barbican.problem, barbican.storing = LOST, 2 * PAUSE
+    with pytest.raises(errors.CloudError):
+        await certificates.store(wanted(*"abc"))
+    await certificates.store(wanted(*"abc"))
+    begun = clock.now()
+    for _ in range(3):
+        stored = await certificates.store(wanted(*"abc"))
+        assert (stored.problem, stored.is_begun) == (LOST, False)
+    assert clock.now() == begun
+
+
+async def test_certificate_that_barbican_never_stores_holds_up_no_other(
+    certificates, barbican, clock
+):
+    store = barbican.store
+
+    async def refuse(name, payload):
+        barbican.problem = LOST if ":a:" in name else None
+        return await store(name, payload)
+
+    barbican.store = refuse
+    with pytest.raises(errors.CloudError):
+        await certificates.store(wanted(*"abc"))
+    await certificates.store(wanted(*"abc"))
+    clock.advance(PAUSE)
+    stored = await certificates.store(wanted(*"abc"))
+    assert stored.refs.keys() == {"b", "c"}
+    assert stored.problem is LOST
+
+
+async def test_what_nobody_wants_any_more_is_forgotten(certificates, barbican):
+    barbican.problem = refusal(403, FULL)
+    for digest in "123":
+        await certificates.store(wanted("a", digest=digest))
+    assert len(certificates._held) == 1

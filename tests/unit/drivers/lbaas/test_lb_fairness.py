@@ -182,6 +182,38 @@ def test_one_host_does_not_wait_for_the_hundred_of_another_namespace():
     assert [each.pool.name for each in first if isinstance(each, CreatePool)] == ["few b.com /"]
 
 
+def first_of(desired, found, number):
+    """The first steps, in short."""
+    steps = carried_out(desired, found)
+    return [type(next(steps)[0]).__name__ for _ in range(number)]
+
+
+def test_deletion_of_a_host_does_not_wait_for_the_hundred_of_another_namespace():
+    many = [route("many", f"{each}.example.com") for each in range(100)]
+    kept, gone = route("few", "kept.com"), route("few", "gone.com", action=Reject())
+    gone = replace(gone, name="Ingress few/shop gone.com")
+    found = made(router([kept, gone]))
+    assert first_of(router([kept, *many]), found, 1) == ["DeletePolicy"]
+    steps = [type(step).__name__ for step, _ in carried_out(router([kept, *many]), found)]
+    assert steps.count("DeletePolicy") == 1
+
+
+def test_hundred_deletions_hold_up_no_creation_of_another_namespace():
+    many = [
+        replace(route("many", f"{each}.example.com"), name=f"Ingress many/{each} host")
+        for each in range(100)
+    ]
+    created = first_of(router([route("few", "b.com")]), made(router(many)), 3)
+    assert created == ["CreatePool", "SetMembers", "CreatePolicy"]
+
+
+def test_host_that_another_one_is_to_get_goes_after_it():
+    gone = replace(route("few", "x.a.com"), name="Ingress few/shop x.a.com")
+    wild = route("many", "*.a.com")
+    steps = first_of(router([wild]), made(router([gone])), 5)
+    assert steps == ["CreatePool", "SetMembers", "CreatePolicy", "CreateRule", "DeletePolicy"]
+
+
 def test_host_of_two_namespaces_does_not_wait_for_the_others_of_either():
     many = [route("many", f"{each}.example.com") for each in range(10)]
     shared = [route("few", "shared.com"), route("many", "shared.com", "/x")]

@@ -5,8 +5,9 @@ from dataclasses import replace
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from kuryr_k8s.drivers.lbaas import plan as lb_plan
 from kuryr_k8s.drivers.lbaas import steps as lb_steps
-from kuryr_k8s.model.load_balancer import ACTIVE, ERROR, L7Policy, L7Rule
+from kuryr_k8s.model.load_balancer import ACTIVE, ERROR, L7Policy, L7Rule, Member
 from tests.kit.lbaas import l7_rules
 from tests.kit.lbaas.octavia_model import OctaviaModel, found_policy, made
 from tests.kit.lbaas.plans import kinds, next_step, router
@@ -166,6 +167,27 @@ def test_creation_that_was_broken_off_goes_on():
     assert as_said(now) == [(policy.key, target(policy))]
 
 
+def test_creation_that_was_broken_off_goes_on_though_its_rules_are_others_by_now():
+    policy = L7Policy(name="a", action="REJECT", rules=RULES)
+    outdated = (replace(RULES[0], value="/former"), RULES[1])
+    begun = found_policy(replace(policy, rules=outdated), None, is_enabled=False)
+    found = made(router([]))
+    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
+    *_, (now, steps) = carried_out(router([policy]), found)
+    assert kinds(steps) == ["CreateRule", "UpdateRule", "UpdatePolicy"]
+    assert as_said(now) == [(policy.key, target(policy))]
+
+
+def test_policy_in_error_whose_repairs_are_used_up_is_asked_for_nothing():
+    policy = L7Policy(name="a", action="REJECT", rules=RULES)
+    begun = found_policy(replace(policy, rules=RULES[:1]), None, is_enabled=False)
+    begun = replace(begun, provisioning_status=ERROR)
+    found = made(router([]))
+    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
+    steps = list(lb_plan.steps(router([policy]), found))
+    assert kinds(steps) == ["DeletePolicy"]
+
+
 def test_policy_with_a_rule_twice_is_replaced_when_another_one_takes_its_requests():
     policy = L7Policy(name="a", action="REJECT", rules=RULES[:2])
     found = made(router([policy]))
@@ -194,6 +216,67 @@ def test_policy_that_people_have_disabled_or_led_elsewhere_is_corrected_by_one_c
         *_, (now, steps) = carried_out(router(policies), replace(found, listeners=(there,)))
         assert kinds(steps) == ["UpdatePolicy"]
         assert as_said(now) == [(policy.key, target(policy)) for policy in policies]
+
+
+def leading_to(*pools):
+    return [
+        L7Policy(action="REDIRECT_TO_POOL", rules=(rule,), redirect_pool=name)
+        for name, rule in zip(pools, RULES, strict=False)
+    ]
+
+
+def with_members(desired, name, *addresses):
+    members = tuple(Member(address=each, port=8080) for each in addresses)
+    pools = (replace(p, members=members) if p.name == name else p for p in desired.pools)
+    return replace(desired, pools=tuple(pools))
+
+
+def test_pods_that_come_and_go_hold_up_neither_other_pools_nor_policies():
+    desired, found = router(leading_to("one", "two")), made(router(leading_to("one", "two")))
+    desired = with_members(with_members(desired, "one", "10.2.0.7"), "two", "10.2.0.8")
+    desired = replace(desired, listeners=router([*leading_to("one")]).listeners)
+    one, two = (pool.id for pool in found.pools)
+    for had_turn, wanted in (
+        ((), [one, two, "DeletePolicy"]),
+        ((one,), [two, "DeletePolicy", one]),
+        ((one, two), ["DeletePolicy", one, two]),
+    ):
+        steps = [
+            step.pool_id if isinstance(step, lb_steps.SetMembers) else type(step).__name__
+            for step in lb_plan.steps(desired, found, "", had_turn)
+        ]
+        assert steps == wanted
+
+
+def test_pool_that_is_to_go_gets_its_members_while_policies_lead_to_it():
+    found = made(router(leading_to("one")))
+    desired = with_members(router(leading_to("two")), "two", "10.2.0.8")
+    former = with_members(router(leading_to("one")), "one", "10.2.0.7").pools
+    first = next_step(replace(desired, former_pools=former), found)
+    assert isinstance(first, lb_steps.SetMembers)
+    assert [each.address for each in first.members] == ["10.2.0.7"]
+    assert first.pool_id == found.pools[0].id
+
+
+def test_pool_of_which_nobody_knows_anything_any_more_loses_its_members_at_last():
+    found = made(router(leading_to("one")))
+    steps = list(lb_plan.steps(router(leading_to("two")), found))
+    assert kinds(steps) == ["CreatePool", "SetMembers"]
+    assert (steps[-1].pool_id, steps[-1].members) == (found.pools[0].id, ())
+
+
+def test_pool_in_error_that_is_left_to_people_holds_up_no_policy():
+    found = made(router(leading_to("one")))
+    [listener] = found.listeners
+    broken = replace(found.pools[0], provisioning_status=ERROR)
+    found = replace(found, pools=(broken,), listeners=(replace(listener, policies=()),))
+    desired = with_members(router([*leading_to("one"), *rejecting()]), "one", "10.2.0.7")
+    steps = list(lb_plan.steps(desired, found))
+    assert kinds(steps) == ["DeletePool", "CreatePolicy"]
+
+
+def rejecting():
+    return [L7Policy(action="REJECT", rules=(RULES[2],))]
 
 
 def test_pool_goes_after_the_policies_that_led_to_it():

@@ -74,6 +74,17 @@ def test_delays_grow_and_the_last_word_is_that_people_are_needed():
     assert "left to people" in refused(repairs, now + 10000)
 
 
+def test_update_that_mends_a_part_has_no_limit_but_its_delays():
+    repairs = Repairs(1, 5.0)
+    now = 0.0
+    for _ in range(40):
+        with pytest.raises(LoadBalancerFailed, match="will be made anew"):
+            repairs.check("listener", "lb", now, is_update=True)
+        now += 300.0
+        repairs.check("listener", "lb", now, is_update=True)
+        repairs.begun("listener")
+
+
 def begins(repairs, now):
     try:
         made_anew(repairs, now)
