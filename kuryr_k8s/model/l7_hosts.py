@@ -34,6 +34,31 @@ def host_of(rules: Collection[L7Rule]) -> Host | None:
     return Host(("*" if written["label"] else "") + written["name"].replace("\\", ""))
 
 
+def includes(rule: L7Rule, other: L7Rule) -> bool:
+    """Return whether a rule is for all hosts of another one, and as inverted as that."""
+    if not (rule.type == other.type == HOST_NAME and rule.compare_type == other.compare_type):
+        return False
+    names = _names(rule)
+    return rule.invert == other.invert and all(
+        name in names or any(re.fullmatch(each, _example(name)) for each in names)
+        for name in _names(other)
+    )
+
+
+def _example(name: str) -> str:
+    """Return a host that a regular expression matches."""
+    return name.replace(_LABEL, "0").replace("\\", "")
+
+
+def _names(rule: L7Rule) -> set[str]:
+    """Return the regular expressions of which any may match, without the port."""
+    text = rule.value.removeprefix("^").removesuffix(f"{PORT}$")
+    if not text.startswith("("):
+        return {text}
+    names, _, domain = text.removeprefix("(").partition(")")
+    return {f"{name}{domain}" for name in names.split("|")}
+
+
 def pattern(host: Host) -> str:
     """Return a regular expression for the names of a host. Octavia's comparison ignores case."""
     return f"{_LABEL}{escaped(host.name[1:])}" if host.is_wildcard else escaped(host.name)

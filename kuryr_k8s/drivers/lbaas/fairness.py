@@ -56,9 +56,9 @@ class Hosts:
             host.domain for host in self._hosts if not (host.is_any or host.is_wildcard)
         )
 
-    def __contains__(self, host: Host) -> bool:
-        """Return whether a host is one of them."""
-        return host in self._hosts
+    def concern(self, host: Host) -> bool:
+        """Return whether any of them is a host, covers it, or is covered by it."""
+        return host in self._hosts or self.touch(host)
 
     def touch(self, host: Host) -> bool:
         """Return whether another one of them covers a host, or is covered by it."""

@@ -12,7 +12,9 @@ their turn, and do not wait for all that others ask for.
 
 Rules by which a policy leaves requests to others are changed in their place, so that one host more
 costs one call: those that are to be come first, and then those that were go. That is done among
-policies of one name: what one of these leaves to others, others take.
+policies of one name: what one of these leaves to others, others take, and it waits for these. It
+also waits for policies after it that would get these requests, and are to go, or to leave them to
+others themselves; those before it that are to go have them now, and wait for it.
 
 A policy that has one rule twice, as when a call of an earlier leader came late, is replaced.
 """
@@ -34,7 +36,7 @@ from kuryr_k8s.drivers.lbaas.steps import (
     UpdatePolicy,
     UpdateRule,
 )
-from kuryr_k8s.model.l7_hosts import host_of
+from kuryr_k8s.model.l7_hosts import host_of, includes
 from kuryr_k8s.model.load_balancer import (
     ANYTHING,
     ERROR,
@@ -72,21 +74,33 @@ def policy_steps(
         _Policies(wanted, found, number) for number, (wanted, found) in enumerate(listeners)
     ]
     unmet = [each for policies in planned for each in policies.unmet(pools)]
-    missing = Hosts(Host(each.policy.host) for each in unmet)
-    ending = [each for policies in planned for each in policies.ending(missing)]
+    narrowed = [each for each in unmet if each.leaves_more]
+    leaving = {each.id: each for each in unmet if each.only_leaves_more(pools)}
+    missing = [each for each in unmet if each.id not in leaving]
+    hosts = Hosts(Host(each.policy.host) for each in missing)
+    ending = [each for policies in planned for each in policies.ending(hosts, leaving.values())]
     waiting: list[_Unmet | _Ending] = [*unmet, *ending]
     turn_of = turns([each.policy for each in waiting])
     waiting.sort(key=lambda each: (turn_of[each.policy.host], each.place))
     left = dict(new_pools)
+    last: list[_Unmet] = []
+    new = {(each.policies, each.policy.name) for each in missing if not each.takes_requests}
     for each in waiting:
         if isinstance(each, _Unmet):
             new_pool = left.pop(each.policy.redirect_pool or "", None)
             if new_pool is not None:
                 yield new_pool
+            if (each.policies, each.policy.name) in new and each.leaves_more:
+                continue
+            if each.id in leaving and each.policies.has_others_after(each, narrowed):
+                last.append(each)
+                continue
         yield from each.steps(pools, filled)
     for policies in planned:
         yield from policies.moves()
-        yield from policies.deletions([each.policy for each in unmet if each.policies is policies])
+        yield from policies.deletions(missing, leaving.values())
+    for each in sorted(last, key=lambda each: -each.turn):
+        yield from each.steps(pools, filled)
 
 
 class _Policies:
@@ -102,6 +116,7 @@ class _Policies:
         self._kept = _kept(wanted, found.policies)
         self._found = found.policies
         self._ids = [each.id for each in found.policies]
+        self._places = {each: place for place, each in enumerate(self._ids)}
         self._key_of = {there.id: key for key, there in self._kept.items()}
         self._turns = {policy.key: turn for turn, policy in enumerate(wanted)}
         in_order = _longest_run(
@@ -132,31 +147,68 @@ class _Policies:
                 place = _position(others, self._at_place, self._turns[key])
                 yield MovePolicy(there.id, place)
 
-    def deletions(self, missing: Sequence[L7Policy]) -> Iterator[Change]:
+    def deletions(
+        self, missing: Iterable["_Unmet"], leaving: Iterable["_Unmet"]
+    ) -> Iterator[Change]:
         """Yield the steps that delete the policies that are not desired any more.
 
         :param missing: desired policies that do not take their requests yet.
+        :param leaving: those that take too many.
         """
-        awaited = _Awaited(missing)
+        absent = [each.policy for each in missing if each.policies is self]
+        others = [each for each in leaving if each.policies is self]
+        awaited = _Awaited(absent)
         for each in self._unwanted():
-            if not (each.is_enabled and awaited.may_take_requests_of(each.policy)):
+            later = [other.policy for other in others if self._is_after(other, each)]
+            is_awaited = awaited.may_take_requests_of(each.policy) or _Awaited(
+                later
+            ).may_take_requests_of(each.policy)
+            if not (each.is_enabled and is_awaited):
                 yield DeletePolicy(each.id)
 
-    def ending(self, missing: Hosts) -> Iterator["_Ending"]:
+    def ending(self, missing: Hosts, leaving: Iterable["_Unmet"]) -> Iterator["_Ending"]:
         """Yield the policies that can go before all that is desired is there.
 
         No other policy is to take requests to their hosts, nor is any to leave them to others.
 
-        :param missing: the hosts of desired policies that are not there, or not as desired.
+        :param missing: the hosts of desired policies that do not take their requests yet.
+        :param leaving: desired policies that take too many.
         """
         if any(self.moves()):
             return
         unwanted = [(each, host_of(_taken(each.policy)[0])) for each in self._unwanted()]
         others = Hosts(host or ANY_HOST for _, host in unwanted)
+        narrowed = [each for each in leaving if each.policies is self]
         for each, host in unwanted:
-            if host and not (host in missing or missing.touch(host) or others.touch(host)):
+            later = Hosts(Host(k.policy.host) for k in narrowed if self._is_after(k, each))
+            if host and not (missing.concern(host) or later.concern(host) or others.touch(host)):
                 policy = replace(each.policy, host=host.name)
                 yield _Ending(replace(policy, namespace=namespace_of(policy)), each.id)
+
+    def has_others_after(self, kept: "_Unmet", narrowed: Iterable["_Unmet"]) -> bool:
+        """Return whether any would get what a policy leaves to others, though it is not to.
+
+        :param narrowed: desired policies that are to leave more to others.
+        """
+        unwanted = [
+            host_of(_taken(each.policy)[0]) or ANY_HOST
+            for each in self._unwanted()
+            if each.is_enabled and not self._is_after(kept, each)
+        ]
+        later = [
+            Host(each.policy.host)
+            for each in narrowed
+            if each.policies is self and each.turn > kept.turn
+        ]
+        return Hosts([*unwanted, *later]).concern(Host(kept.policy.host))
+
+    def _is_after(self, kept: "_Unmet", other: FoundL7Policy) -> bool:
+        """Return whether Octavia looks at another policy before one that is kept."""
+        there = kept.there
+        return there is not None and self._turn_of(there) > self._turn_of(other)
+
+    def _turn_of(self, found: FoundL7Policy) -> tuple[int, int]:
+        return TURNS.index(found.policy.action), self._places[found.id]
 
     def _unwanted(self) -> list[FoundL7Policy]:
         """Return the policies that are not desired, in the order in which they are to go."""
@@ -197,6 +249,11 @@ class _Unmet:
     policies: _Policies
 
     @property
+    def id(self) -> str:
+        """The id of what there is; empty if there is nothing."""
+        return "" if self.there is None else self.there.id
+
+    @property
     def is_complete(self) -> bool:
         """True if it has its rules, and takes requests."""
         there = self.there
@@ -208,10 +265,42 @@ class _Unmet:
 
     @property
     def place(self) -> tuple[bool, int, int]:
-        """Sort key among those for one host: those that take no requests yet come first."""
-        if self.there is not None and self.there.is_enabled and self.there.policy.rules:
+        """Sort key among those for one host: those that are to take more requests come first."""
+        if self.takes_requests and not self.takes_more:
             return True, self.policies.number, -self.turn
         return False, self.policies.number, self.turn
+
+    @property
+    def takes_requests(self) -> bool:
+        """True if it takes any requests now."""
+        there = self.there
+        return there is not None and there.is_enabled and bool(there.policy.rules)
+
+    @property
+    def leaves_more(self) -> bool:
+        """True if it takes requests that it is to leave to others of its name."""
+        return bool(self.policy.name and self.takes_requests and self._differing()[0])
+
+    @property
+    def takes_more(self) -> bool:
+        """True if it is to take requests, besides its own, that it leaves to others now."""
+        added, removed = self._differing()
+        return self.takes_requests and (
+            (bool(removed) and not added) or _is_included(added, removed)
+        )
+
+    def only_leaves_more(self, pools: Mapping[str, str]) -> bool:
+        """Return whether it takes its requests, and some that it is to leave to others."""
+        if not self.takes_requests:
+            return False
+        added, removed = self._differing()
+        is_more = (bool(added) and not removed) or _is_included(removed, added)
+        return is_more and self.leads_as_wanted(pools)
+
+    def _differing(self) -> tuple[set[L7Rule], set[L7Rule]]:
+        """Return the rules that it lacks, and those that it has and should not have."""
+        there = set() if self.there is None else set(self.there.policy.rules)
+        return set(self.policy.rules) - there, there - set(self.policy.rules)
 
     def leads_as_wanted(self, pools: Mapping[str, str]) -> bool:
         """Return whether its requests go where they are to go."""
@@ -249,6 +338,11 @@ class _Unmet:
                 pool_id,
                 is_enabled=len(wanted.rules) == 1,
             )
+
+
+def _is_included(rules: Collection[L7Rule], others: Collection[L7Rule]) -> bool:
+    """Return whether there is one of each, and the other one is for all hosts of the one."""
+    return len(rules) == len(others) == 1 and includes(*others, *rules)
 
 
 def _kept(

@@ -220,7 +220,7 @@ async def test_router_gets_its_former_address_if_the_new_one_is_taken_while_it_m
         await routers.until_address("shop")
     cloud = routers.cloud
     [former] = [each["vip_address"] for each in cloud.load_balancers.values()]
-    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.78"}]
 
     async def take(_request, proceed):
         response = await proceed()
@@ -229,8 +229,8 @@ async def test_router_gets_its_former_address_if_the_new_one_is_taken_while_it_m
 
     fault = cloud.faults.add(action=take, method="DELETE", path="/loadbalancers/")
     soon = SOON | {"first_refused": 0.5}
-    async with routers.controller(patience=soon, l7_router={"vip_address": "10.97.0.77"}):
-        await routers.until(lambda: is_told(routers, "another port has 10.97.0.77"))
+    async with routers.controller(patience=soon, l7_router={"vip_address": "10.97.0.78"}):
+        await routers.until(lambda: is_told(routers, "another port has 10.97.0.78"))
         await routers.until_answered({("a", "/"): ONE})
         assert fault.hits == 1
         [again] = [each["vip_address"] for each in cloud.load_balancers.values()]

@@ -68,9 +68,23 @@ def answer(found, host, path):
     return l7_rules.taken(found, lambda policy: l7_rules.all_match(policy, host, path))
 
 
+@st.composite
+def changes(draw):
+    """A few routes, and these with one more, with one less, or with one that leads elsewhere."""
+    old = draw(routes.filter(bool))[:4]
+    changed, how = draw(st.sampled_from(old)), draw(st.sampled_from(["gone", "new", "other"]))
+    others = [each for each in old if each is not changed]
+    if how == "new":
+        return others, old
+    if how == "gone":
+        return old, others
+    return old, [*others, replace(changed, action=draw(st.sampled_from(ACTIONS)))]
+
+
 @slow
-@given(routes, routes)
-def test_each_request_goes_where_it_went_or_where_it_is_to_go_after_every_call(old, new):
+@given(changes())
+def test_each_request_goes_where_it_went_or_where_it_is_to_go_after_every_call(change):
+    old, new = change
     before, desired = router(old), router(new)
     place = {policy.key: number for number, policy in enumerate(desired.listeners[0].policies)}
     order = [place[each.key] for each in before.listeners[0].policies if each.key in place]
@@ -80,6 +94,34 @@ def test_each_request_goes_where_it_went_or_where_it_is_to_go_after_every_call(o
     for step, now in carried_out(desired, found):
         for request, shown in answers(now).items():
             assert shown in (earlier[request], later[request]), (request, step)
+
+
+@slow
+@given(routes, routes)
+def test_several_changes_come_to_their_end_and_no_request_gets_what_no_route_says(old, new):
+    desired = router(new)
+    found, steps = made(router(old)), 0
+    for step, now in carried_out(desired, found):
+        found, steps = now, steps + 1
+        assert steps < 300, step
+        for (host, path), shown in answers(now).items():
+            fitting = [
+                each
+                for each in (*old, *new)
+                if each.host.covers(Host(host)) and each.path.covers(Path.prefix(path))
+            ]
+            assert shown is None or shown in map(told, fitting), (host, path, step)
+    assert answers(found) == answers(made(desired))
+
+
+def told(one):
+    """What a route answers."""
+    action = one.action
+    if isinstance(action, Forward):
+        return "REDIRECT_TO_POOL", action.pool, None
+    if isinstance(action, Redirect):
+        return "REDIRECT_PREFIX", None, action.prefix
+    return "REJECT", None, None
 
 
 def winner(some, host, path):
