@@ -139,6 +139,7 @@ async def test_members_follow_their_pods_while_very_many_certificates_are_stored
     async with routers.controller(patience={"storing": 0.1}, **TLS):
         await routers.add_ingress("plain", ("b", ("Prefix", "/", "one")))
         await routers.until_answered({("b", "/"): ONE})
+        [one] = list(routers.cloud.octavia.store._by_kind["pool"])
         routers.cloud.faults.add(action=slow, method="POST", path=SECRETS, times=None)
         for name in names:
             await add_shop(routers, f"{name}.com", name=name, secret=name, to="two")
@@ -147,7 +148,7 @@ async def test_members_follow_their_pods_while_very_many_certificates_are_stored
         await routers.until_answered({("b", "/"): MORE})
     paths = [write.path for write in routers.cloud.faults.writes]
     stored = [number for number, path in enumerate(paths) if path == SECRETS]
-    changed = [number for number, path in enumerate(paths) if path.endswith("/members")]
+    changed = [number for number, path in enumerate(paths) if path.endswith(f"/{one}/members")]
     assert stored[0] < changed[-1] < stored[-1]
     shown = [path for path in paths[stored[0] :] if path.endswith("/listeners")]
     assert len(shown) == 1  # with all certificates at once
