@@ -21,7 +21,7 @@ A policy that has one rule twice, as when a call of an earlier leader came late,
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kuryr_k8s.drivers.lbaas.fairness import ANY_HOST, Hosts, namespace_of, turns
@@ -180,7 +180,8 @@ class _Policies:
         others = Hosts(host or ANY_HOST for _, host in unwanted)
         narrowed = [each for each in leaving if each.policies is self]
         for each, host in unwanted:
-            later = Hosts(Host(k.policy.host) for k in narrowed if self._is_after(k, each))
+            after = (other for other in narrowed if self._is_after(other, each))
+            later = Hosts(Host(other.policy.host) for other in after)
             if host and not (missing.concern(host) or later.concern(host) or others.touch(host)):
                 policy = replace(each.policy, host=host.name)
                 yield _Ending(replace(policy, namespace=namespace_of(policy)), each.id)
@@ -362,12 +363,16 @@ def _kept(
     for there in found:
         if not (there.is_enabled and there.policy.rules):
             begun[there.policy.name, there.policy.action].append(there)
-    for policy in wanted if begun else ():
-        alike = begun.get((policy.name, policy.action), [])
-        nearest = next((each for each in alike if _can_become(each, policy)), None)
-        if policy.key not in kept and nearest is not None:
-            kept[policy.key] = nearest
-            alike.remove(nearest)
+
+    def go_on(can_become: Callable[[FoundL7Policy, L7Policy], bool]) -> None:
+        for policy in wanted if begun else ():
+            alike = begun.get((policy.name, policy.action), [])
+            nearest = next((each for each in alike if can_become(each, policy)), None)
+            if policy.key not in kept and nearest is not None:
+                kept[policy.key] = nearest
+                alike.remove(nearest)
+
+    go_on(_can_become)
     former = {
         _identity(each.policy): each
         for each in found
@@ -378,13 +383,7 @@ def _kept(
         changing = former.get(identity)
         if policy.key not in kept and changing is not None and _can_change(changing, policy):
             kept[policy.key] = former.pop(identity)
-    for policy in wanted if begun else ():
-        alike = begun.get((policy.name, policy.action), [])
-        disabled = (each for each in alike if not each.is_enabled and _can_change(each, policy))
-        nearest = next(disabled, None)
-        if policy.key not in kept and nearest is not None:
-            kept[policy.key] = nearest
-            alike.remove(nearest)
+    go_on(lambda there, policy: not there.is_enabled and _can_change(there, policy))
     return kept
 
 

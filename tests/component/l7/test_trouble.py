@@ -173,6 +173,11 @@ async def test_first_list_that_lacks_a_service_leaves_its_members(routers):
         await routers.until_answered({("a", "/"): TWO})
 
 
+def among_services(cloud, address):
+    """The fixed IPs of a port that has this address in the first subnet of Services."""
+    return [{"subnet_id": cloud.services["subnets"][0], "ip_address": address}]
+
+
 async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(routers):
     async with routers.controller(l7_router={"vip_address": "10.97.0.77"}):
         await routers.until(routers.is_published)
@@ -180,7 +185,7 @@ async def test_port_that_octavia_has_left_does_not_cost_the_router_its_address(r
     [old] = cloud.load_balancers
     [address] = [each["floating_ip_address"] for each in cloud.floating_ips.values()]
     cloud.octavia.remove(old)
-    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+    fixed_ips = among_services(cloud, "10.97.0.77")
     gone = "00000000-0000-4000-8000-000000000000"
     port = cloud.add_port(cloud.services["id"], fixed_ips=fixed_ips)
     port |= {"device_owner": "Octavia", "device_id": f"lb-{gone}", "name": f"octavia-lb-{gone}"}
@@ -195,7 +200,7 @@ async def test_router_stays_while_others_have_the_address_that_it_is_to_get(rout
         await routers.until_address("shop")
     cloud = routers.cloud
     before = dict(cloud.load_balancers)
-    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.77"}]
+    fixed_ips = among_services(cloud, "10.97.0.77")
     port = cloud.add_port(cloud.services["id"], fixed_ips=fixed_ips)
     soon = SOON | {"first_refused": 0.5}
     async with routers.controller(patience=soon, l7_router={"vip_address": "10.97.0.77"}):
@@ -220,7 +225,7 @@ async def test_router_gets_its_former_address_if_the_new_one_is_taken_while_it_m
         await routers.until_address("shop")
     cloud = routers.cloud
     [former] = [each["vip_address"] for each in cloud.load_balancers.values()]
-    fixed_ips = [{"subnet_id": cloud.services["subnets"][0], "ip_address": "10.97.0.78"}]
+    fixed_ips = among_services(cloud, "10.97.0.78")
 
     async def take(_request, proceed):
         response = await proceed()

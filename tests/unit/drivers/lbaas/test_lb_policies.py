@@ -157,12 +157,16 @@ def test_policy_or_rule_in_error_is_made_anew():
         assert as_said(now) == [(policy.key, target(policy))]
 
 
+def with_policy(there):
+    """A router with this policy alone."""
+    found = made(router([]))
+    return replace(found, listeners=(replace(found.listeners[0], policies=(there,)),))
+
+
 def test_creation_that_was_broken_off_goes_on():
     policy = L7Policy(name="a", action="REJECT", rules=RULES)
     begun = found_policy(replace(policy, rules=RULES[:1]), None, is_enabled=False)
-    found = made(router([]))
-    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
-    *_, (now, steps) = carried_out(router([policy]), found)
+    *_, (now, steps) = carried_out(router([policy]), with_policy(begun))
     assert kinds(steps) == ["CreateRule", "CreateRule", "UpdatePolicy"]
     assert as_said(now) == [(policy.key, target(policy))]
 
@@ -171,9 +175,7 @@ def test_creation_that_was_broken_off_goes_on_though_its_rules_are_others_by_now
     policy = L7Policy(name="a", action="REJECT", rules=RULES)
     outdated = (replace(RULES[0], value="/former"), RULES[1])
     begun = found_policy(replace(policy, rules=outdated), None, is_enabled=False)
-    found = made(router([]))
-    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
-    *_, (now, steps) = carried_out(router([policy]), found)
+    *_, (now, steps) = carried_out(router([policy]), with_policy(begun))
     assert kinds(steps) == ["CreateRule", "UpdateRule", "UpdatePolicy"]
     assert as_said(now) == [(policy.key, target(policy))]
 
@@ -182,9 +184,7 @@ def test_policy_in_error_whose_repairs_are_used_up_is_asked_for_nothing():
     policy = L7Policy(name="a", action="REJECT", rules=RULES)
     begun = found_policy(replace(policy, rules=RULES[:1]), None, is_enabled=False)
     begun = replace(begun, provisioning_status=ERROR)
-    found = made(router([]))
-    found = replace(found, listeners=(replace(found.listeners[0], policies=(begun,)),))
-    steps = list(lb_plan.steps(router([policy]), found))
+    steps = list(lb_plan.steps(router([policy]), with_policy(begun)))
     assert kinds(steps) == ["DeletePolicy"]
 
 
