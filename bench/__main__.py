@@ -11,6 +11,7 @@ from bench.report import Report
 MODULES = {
     "pods": "bench.pods.benchmark",
     "services": "bench.services.benchmark",
+    "l7": "bench.l7.benchmark",
     "rollout": "bench.rollout.benchmark",
     "restart": "bench.restart.benchmark",
     "neutronports": "bench.neutron_ports.benchmark",
