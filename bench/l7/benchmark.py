@@ -19,14 +19,14 @@ from typing import Any
 from bench.options import add_octavia, add_profile, add_values
 from bench.report import Report, Table, Target, percentile
 from bench.services.case import Delays, read_delays
-from bench.services.load import WRITES, octavia_calls
+from bench.services.load import WRITES, quiet_octavia
 from bench.services.objects import PORT, slices_of
 from bench.services.options import service_options
-from bench.testbed.cloud_control import Call
 from bench.testbed.concurrency import for_each
 from bench.testbed.implementations import ThisProject
 from bench.testbed.testbed import Controller, Testbed, running_testbed
 from bench.testbed.watch import follow
+from kuryr_k8s.handlers.l7.ingress import CONTROLLER
 from tests.kit.fakes.observing import Changes
 from tests.kit.kube.objects import (
     ingress_rules,
@@ -39,7 +39,6 @@ from tests.kit.kube.objects import (
 Json = dict[str, Any]
 HANDLERS = "vif,kuryrport,lbaas_spec,loadbalancer,l7_router,ingress"
 CLASS = "kuryr"
-CONTROLLER_OF_CLASS = "openstack.org/kuryr-l7-router"
 APP = "app"  # the Service to which most hosts lead
 AT_ONCE = 32  # requests of this process under way
 PATIENCE = 1800.0  # seconds
@@ -51,7 +50,10 @@ CALLS = 4  # a pool, its members, a policy, its rule
 
 @dataclass(frozen=True)
 class Added:
-    """What one more host took: seconds from its Ingress's POST until that has an address."""
+    """The cost of one more host.
+
+    `seconds` last from its Ingress's POST until the Ingress has an address.
+    """
 
     seconds: float
     writes: int
@@ -154,7 +156,7 @@ async def _measure(options: argparse.Namespace) -> Report:
     cases: list[Case] = []
     async with running_testbed(profile=options.profile) as testbed:
         await testbed.cluster.add_namespace()
-        await testbed.admin.create(make_ingress_class(CLASS, CONTROLLER_OF_CLASS))
+        await testbed.admin.create(make_ingress_class(CLASS, CONTROLLER))
         for item in _backend(testbed, APP):
             await testbed.admin.create(item)
         project = ThisProject()
@@ -215,14 +217,15 @@ async def _add(
     backend = _backend(testbed, name)
     for item in backend:
         await testbed.admin.create(item)
-    await _until_quiet(testbed)
+    await quiet_octavia(testbed.cloud, time.monotonic(), QUIET)
     await testbed.cloud.set_delays(delays.latency, pending=delays.pending)
     await testbed.cloud.clear_calls()
     cpu = controller.process.cpu_seconds()
     asked = await hosts.create(name, service=name)
     await hosts.until(lambda: name in hosts.served)
     seconds = hosts.served[name] - asked
-    calls = await _until_quiet(testbed)  # what comes after is this host's as well
+    # what comes after is this host's as well
+    calls = await quiet_octavia(testbed.cloud, hosts.served[name], QUIET)
     cpu_seconds = controller.process.cpu_seconds() - cpu
     await testbed.cloud.set_delays(0.0)
     await hosts.delete(name)
@@ -231,20 +234,6 @@ async def _add(
         await testbed.admin.delete(path_of(item))
     writes = sum(call.method in WRITES for call in calls)
     return Added(seconds, writes, len(calls) - writes, cpu_seconds)
-
-
-async def _until_quiet(testbed: Testbed) -> list[Call]:
-    """Wait until Octavia has not been called for a while.
-
-    :returns: its calls since they were last cleared.
-    """
-    begun = time.monotonic()
-    while True:
-        calls = octavia_calls(await testbed.cloud.calls())
-        last = max((call.answered for call in calls), default=begun)
-        if time.monotonic() - max(last, begun) > QUIET:
-            return calls
-        await asyncio.sleep(0.25)
 
 
 def _report(cases: Sequence[Case]) -> Report:

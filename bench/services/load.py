@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bench.services.objects import endpoints_of, service, slices_of
 from bench.services.watch import ServiceWatch
-from bench.testbed.cloud_control import Call
+from bench.testbed.cloud_control import Call, CloudControl
 from bench.testbed.concurrency import for_each
 from bench.testbed.processes import CoreUse, Memory
 from bench.testbed.testbed import Controller, Testbed
@@ -221,6 +221,20 @@ class ServiceLoad:
 def octavia_calls(calls: Sequence[Call]) -> list[Call]:
     """Return the calls of Octavia."""
     return [call for call in calls if "/lbaas/" in call.what]
+
+
+async def quiet_octavia(cloud: CloudControl, since: float, seconds: float) -> list[Call]:
+    """Wait until Octavia has not been called for so many seconds.
+
+    :param since: a time of time.monotonic() from which they count at the earliest.
+    :returns: its calls since they were last cleared.
+    """
+    while True:
+        calls = octavia_calls(await cloud.calls())
+        last = max((call.answered for call in calls), default=since)
+        if time.monotonic() - max(last, since) > seconds:
+            return calls
+        await asyncio.sleep(0.25)
 
 
 def octavia_kinds(calls: Sequence[Call]) -> dict[str, int]:

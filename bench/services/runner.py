@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,8 +12,8 @@ from bench.services.load import (
     WRITES,
     Churn,
     ServiceLoad,
-    octavia_calls,
     octavia_kinds,
+    quiet_octavia,
 )
 from bench.services.options import service_options
 from bench.services.watch import ServiceWatch
@@ -102,17 +101,14 @@ class ServiceRunner:
         return measured
 
     async def _measure_start(self, controller: Controller, number: int, delays: Delays) -> Restart:
-        while True:
-            calls = octavia_calls(await self._testbed.cloud.calls())
-            last = max((call.answered for call in calls), default=controller.ready)
-            if time.monotonic() - last > QUIET + delays.latency:
-                break
-            await asyncio.sleep(0.25)
+        ready = controller.ready
+        calls = await quiet_octavia(self._testbed.cloud, ready, QUIET + delays.latency)
+        last = max((call.answered for call in calls), default=ready)
         writes = sum(call.method in WRITES for call in calls)
         return Restart(
             number=number,
             delays=delays,
-            ready=controller.ready - controller.started,
+            ready=ready - controller.started,
             done=last - controller.started,
             octavia_writes=writes,
             octavia_reads=len(calls) - writes,
